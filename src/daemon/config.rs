@@ -11,7 +11,7 @@ use crate::units::Span;
 use anabranch_export::nbd::{Access, Export, MAX_EXPORTS, NbdError};
 use anabranch_host::config::{MAX_CONTROLLERS, SubsystemSettings, check_subsystem};
 use anabranch_policy::Policy;
-use anabranch_proto::machine::{Endpoint, SocketAccess};
+use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
@@ -108,7 +108,7 @@ pub struct ExportConfig {
     pub read_only: bool,
     /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
-    /// The mode of that Unix socket, octal; that of its first export holds for all.
+    /// The mode of that Unix socket, octal; what one of its exports says holds for all.
     #[serde(default, deserialize_with = "octal")]
     pub mode: Option<String>,
     /// Its group, by name or number; likewise.
@@ -127,13 +127,46 @@ impl ExportConfig {
             ..Export::default()
         }
     }
+}
 
-    /// Who may connect to where it is offered.
-    ///
-    /// # Errors
-    /// One sentence that begins with the key.
-    pub fn access(&self, at: &Endpoint) -> Result<Access, String> {
-        super::export::access(at, self.mode.as_deref(), self.group.as_deref())
+/// What the exports of one socket say of who may connect to it: the value, and how it is written.
+#[derive(Default)]
+struct Said<'a> {
+    mode: Option<(u16, &'a str)>,
+    group: Option<(u32, &'a str)>,
+}
+
+impl<'a> Said<'a> {
+    /// What one more says.
+    fn add(&mut self, export: &'a ExportConfig, at: &Endpoint) -> Result<(), String> {
+        let (mode, group) = (export.mode.as_deref(), export.group.as_deref());
+        let access = super::export::access(at, mode, group)?;
+        agree("mode", at, &mut self.mode, access.mode.zip(mode))?;
+        agree("group", at, &mut self.group, access.group.zip(group))
+    }
+
+    fn access(&self) -> Access {
+        Access { mode: self.mode.map(|(mode, _)| mode), group: self.group.map(|(group, _)| group) }
+    }
+}
+
+/// Takes what one export says beside what others have said.
+fn agree<'a, T: Copy + PartialEq>(
+    key: &str,
+    at: &Endpoint,
+    there: &mut Option<(T, &'a str)>,
+    said: Option<(T, &'a str)>,
+) -> Result<(), String> {
+    match (*there, said) {
+        (Some((value, text)), Some((other, said))) if value != other => Err(format!(
+            "{key} '{}': another export of {at} has '{}', say it once or alike",
+            said.escape_debug(),
+            text.escape_debug()
+        )),
+        (before, said) => {
+            *there = before.or(said);
+            Ok(())
+        }
     }
 }
 
@@ -411,24 +444,23 @@ impl ServeConfig {
     pub fn check_machine(&self, source: &Source) -> Result<(), Failure> {
         let cpus = self.cpus.as_deref().unwrap_or_default();
         super::host::check_cpus(cpus).map_err(|why| source.wrong_at("cpus", &why))?;
-        self.check_access(source)
+        self.access(source).map(|_| ())
     }
 
-    /// There are the groups, and exports of one socket agree about who may connect to it.
-    fn check_access(&self, source: &Source) -> Result<(), Failure> {
-        let mut sockets: HashMap<Endpoint, SocketAccess> = HashMap::new();
+    /// Who may connect to where exports are offered: what one of them says holds for all that
+    /// share it.
+    ///
+    /// # Errors
+    /// There is no such group, or they do not agree: names file, line and key.
+    pub fn access(&self, source: &Source) -> Result<HashMap<Endpoint, Access>, Failure> {
+        let mut sockets: HashMap<Endpoint, Said<'_>> = HashMap::new();
         for entry in &self.exports {
             let (export, start) = (entry.get_ref(), entry.span().start);
             let wrong = |why: String| source.wrong_in(start, &why);
             let at = super::export::listen_endpoint(&export.nbd).map_err(wrong)?;
-            let access = export.access(&at).map_err(wrong)?;
-            let there = *sockets.entry(at.clone()).or_insert_with(|| access.granted());
-            if !access.agrees_with(there) {
-                let key = if export.mode.is_some() { "mode" } else { "group" };
-                return Err(wrong(format!("{key}: {}", NbdError::OtherAccess(at, there))));
-            }
+            sockets.entry(at.clone()).or_default().add(export, &at).map_err(wrong)?;
         }
-        Ok(())
+        Ok(sockets.into_iter().map(|(at, said)| (at, said.access())).collect())
     }
 
     /// What a structure cannot check by itself.

@@ -1,7 +1,7 @@
 //! `serve`: the host in the foreground.
 
 use super::attr_fs::AttrFs;
-use super::config::{ExportConfig, ServeConfig, Source};
+use super::config::{ServeConfig, Source};
 use super::control::{ControlServer, Limits};
 use super::ending;
 use super::export::listen_endpoint;
@@ -112,7 +112,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     super::memory::wording(setup.workers).into_iter().for_each(log);
     let asked = paths.len();
     connect_all(&host, paths, &source)?;
-    let exports = export_all(&host, &config.exports)?;
+    let exports = export_all(&host, &config, &source)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default())?;
     let limits = metrics::Limits::default();
     let metrics = metrics.map(|at| at.serve(Arc::downgrade(&host), limits)).transpose()?;
@@ -247,12 +247,13 @@ fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Resul
     Ok(())
 }
 
-fn export_all(host: &Host, exports: &[Spanned<ExportConfig>]) -> Result<Vec<String>, Failure> {
+fn export_all(host: &Host, config: &ServeConfig, source: &Source) -> Result<Vec<String>, Failure> {
+    let sockets = config.access(source)?;
     let mut uris = Vec::new();
-    for export in exports.iter().map(Spanned::get_ref) {
+    for export in config.exports.iter().map(Spanned::get_ref) {
         let failed = |why: &str| Failure::failed(format!("export of {}: {why}", export.device));
         let at = listen_endpoint(&export.nbd).map_err(|why| failed(&why))?;
-        let access = export.access(&at).map_err(|why| failed(&why))?;
+        let access = sockets.get(&at).copied().unwrap_or_default();
         let offered = export.offered();
         let name = offered.name.clone();
         let at = host.export(offered, &at, access).map_err(|error| failed(&error.message))?;

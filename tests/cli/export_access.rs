@@ -3,7 +3,11 @@
 
 use anabranch::daemon::config::ServeConfig;
 use anabranch::failure::Failure;
+use rustix::process::{Pid, Signal, getgid, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 
 /// As `serve` does before it starts anything.
 fn check(text: &str) -> Result<(), Failure> {
@@ -61,16 +65,48 @@ fn who_may_connect_to_a_socket_is_said_once_and_there_is_such_a_group() {
         (export("a", "[::1]:1", "mode = \"0660\""), "line 5 (mode)", "only a Unix socket"),
         (export("a", "[::1]:1", "group = \"root\""), "line 5 (group)", "only a Unix socket"),
         (
-            export("a", "/x", "") + &export("b", "/x", "mode = \"0660\""),
+            export("a", "/x", "mode = \"0660\"") + &export("b", "/x", "mode = \"0600\""),
             "line 10 (mode)",
-            "unix:/x serves other exports with mode 0600",
+            "mode '0600': another export of unix:/x has '0660', say it once or alike",
         ),
         (
-            export("a", "/x", "mode = \"0660\"") + &export("b", "/x", "group = \"root\""),
-            "line 10 (group)",
-            "unix:/x serves other exports with mode 0660",
+            export("a", "/x", ours) + &export("b", "/x", "group = \"1\""),
+            "line 11 (group)",
+            "group '1': another export of unix:/x has 'root', say it once or alike",
         ),
     ] {
         refused(&text, place, why);
     }
+}
+
+/// Whichever of them says it, and wherever the others stand.
+#[test]
+fn what_one_export_says_of_a_socket_holds_for_all_that_share_it() {
+    let dir = std::env::temp_dir().join(format!("anabranch-shared-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a directory");
+    let at = dir.join("nbd.sock");
+    let export = |name: &str, keys: &str| {
+        let nbd = at.display();
+        format!("[[export]]\ndevice = \"nvme0n1\"\nname = \"{name}\"\nnbd = \"{nbd}\"\n{keys}\n")
+    };
+    let (mode, group) = ("mode = \"0664\"", format!("group = \"{}\"", getgid().as_raw()));
+    let file = dir.join("host.toml");
+    let text = export("a", "") + &export("b", mode) + &export("c", &group) + &export("d", "");
+    fs::write(&file, text).expect("a file");
+    let host = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["serve", "--config"])
+        .arg(&file)
+        .arg("--socket")
+        .arg(dir.join("host.sock"))
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut host = host.expect("the binary runs");
+    let mut stdout = BufReader::new(host.stdout.take().expect("a pipe"));
+    let mut said = String::new();
+    stdout.read_line(&mut said).expect("a text");
+    let found = fs::metadata(&at).map(|found| (found.mode() & 0o777, found.gid()));
+    kill_process(Pid::from_child(&host), Signal::TERM).expect("it runs");
+    host.wait().expect("it ends");
+    fs::remove_dir_all(&dir).expect("it is there");
+    assert_eq!(found.expect("a socket"), (0o664, getgid().as_raw()), "{said}");
 }
