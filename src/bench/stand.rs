@@ -166,8 +166,8 @@ impl Stand {
     }
 }
 
-/// Ends the load on a running host that has answered so when it began; its report. Requests may wait for a path there, perhaps for
-/// long: a signal ends us all the same, and they end without us.
+/// Ends the load on a running host that has answered so when it began; its report. Requests may
+/// wait for a path there, perhaps for long: a signal ends us all the same, and they end without us.
 fn stop_there(
     socket: Option<PathBuf>,
     begun: Value,

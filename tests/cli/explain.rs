@@ -524,7 +524,8 @@ fn the_json_is_read_back_as_it_was_written_and_its_integers_are_exact() {
     assert_eq!(serde_json::from_str::<ExplainView>(&text).expect("the same shape"), view);
     let names: Vec<String> = json!(view).as_object().expect("an object").keys().cloned().collect();
     let wanted = "schema device subsystem iopolicy iopolicy_default iopolicy_set_by kernel_exact \
-                  quiesced frozen explain_sample instance at_ns interval_ns commands paths noted samples";
+                  quiesced frozen explain_sample instance at_ns interval_ns commands paths noted \
+                  samples";
     assert_eq!(names.join(" "), wanted, "docs/EXPLAIN.md describes these");
 }
 

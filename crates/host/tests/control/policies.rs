@@ -703,6 +703,19 @@ fn what_is_there_is_told_in_the_order_of_its_numbers() {
 }
 
 #[test]
+fn subsystems_are_told_in_the_order_of_their_numbers_whichever_answered_first() {
+    let mut rig = Rig::new(1);
+    let other = "nqn.2024-01.test:two";
+    rig.connect(1, |request| request.keep_trying = true);
+    rig.put(2, Fake::new(other, 1));
+    rig.connect_ok(2, |request| request.subsystem_nqn = other.parse().unwrap());
+    rig.put(1, Fake::new(NQN, 1));
+    rig.advance_s(11);
+    let told = "there is no subsystem nvme-subsys9: there are nvme-subsys0, nvme-subsys1";
+    assert_eq!(rig.get("nvme-subsys9", "iopolicy"), Err(VerbError::Invalid(told.into())));
+}
+
+#[test]
 fn who_names_a_subsystem_that_is_listed_but_has_not_answered_is_told_so() {
     let mut rig = Rig::new(1);
     rig.connect(1, |request| request.keep_trying = true);

@@ -194,8 +194,8 @@ pub(crate) fn where_a_load_catches_up(cell: Cell<'_>) -> bool {
         && all.iter().any(|(.., asks)| !asks)
 }
 
-/// Whether the load asks for no more than the paths carry at any time of the window: whoever carries
-/// more works off what it had fallen behind before.
+/// Whether the load asks for no more than the paths carry at any time of the window: whoever
+/// carries more works off what it had fallen behind before.
 pub(crate) fn is_all_asked_for(cell: Cell<'_>) -> bool {
     let lacks = |parts: Vec<Part<'_>>, _: &[&Spell]| {
         parts.is_empty() || parts.iter().any(|part| part.bound != Bound::Offered)

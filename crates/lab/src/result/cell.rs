@@ -441,8 +441,8 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
         ),
         (
             beyond::where_paths_drain(cell),
-            "paths change so often that what they carry when they do is a part of all, and it comes \
-             out beside what is sent from then on: more than 100 % of the limit is possible",
+            "paths change so often that what they carry when they do is a part of all, and it \
+             comes out beside what is sent from then on: more than 100 % of the limit is possible",
         ),
         (
             beyond::where_a_load_catches_up(cell),

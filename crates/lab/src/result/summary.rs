@@ -75,8 +75,8 @@ pub struct Row {
     pub iops: u64,
     /// Throughput ([`Table::throughput_of`]) over the limit, in millionths.
     pub of_limit_ppm: u64,
-    /// Throughput over that of the best row, in millionths. Here and below, what exceeds all that the
-    /// load asks for ([`LimitResult::is_all_asked_for`]) does not count.
+    /// Throughput over that of the best row, in millionths. Here and below, what exceeds all that
+    /// the load asks for ([`LimitResult::is_all_asked_for`]) does not count.
     pub of_best_ppm: u64,
     /// Throughput over that of the best row, run by run.
     pub to_best: Paired,

@@ -74,7 +74,9 @@ impl Control {
 
     fn targets(&self) -> Vec<Target> {
         let mut targets = alloc::vec![Target::Module];
-        for (at, subsystem) in self.subsystems.iter().enumerate() {
+        let mut subsystems: Vec<_> = self.subsystems.iter().enumerate().collect();
+        subsystems.sort_unstable_by_key(|(_, subsystem)| subsystem.instance);
+        for (at, subsystem) in subsystems {
             targets.push(Target::Subsystem(at));
             for (index, head) in subsystem.heads.iter().enumerate().filter(|(_, h)| h.visible) {
                 targets.push(Target::Head(at, index));
