@@ -64,7 +64,8 @@ impl Condition {
         };
         let (group, state) = controller.ana.state_of(path.nsid, path.ana_group);
         Condition {
-            ana_state: state.unwrap_or(AnaState::Inaccessible),
+            // Data keeps off while it is not known; a flush goes by what was known last.
+            ana_state: state.or(path.shown).unwrap_or(AnaState::Inaccessible),
             ana_group: group,
             ana_pending: state.is_none()
                 || controller.ana.is_suspect(path.nsid)

@@ -195,6 +195,10 @@ impl Shard {
             command.flush_anywhere();
             // How often the first one was asked says nothing of the next.
             command.retries = 0;
+            if absent {
+                // What keeps data from the path may be over before anybody has looked at it.
+                self.suspect_namespace(controller, head_id);
+            }
             return self.dispatch_again(key, None, now, bufs);
         }
         if let Origin::Own { work, .. } = &command.origin
@@ -353,12 +357,16 @@ impl Shard {
     /// the command elsewhere. A path that fails may look like the best one to a policy, as it has
     /// so little in flight: the command does not go back to it before it has tried the others.
     fn fail_over(&mut self, key: Key, status: Option<Status>, now: Time, bufs: &mut dyn Buffers) {
+        let head = self.commands[key].head;
+        let paths = self.head(head).map_or(0, |head| head.paths.len());
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].failovers += 1;
         command.failovers = command.failovers.saturating_add(1);
         // As in Linux it is issued anew: what was tried in vain here does not count on the next
-        // path. A transport error that stays is no path error: on all paths it is the user's.
-        if status.is_none_or(Status::is_path_error) {
+        // path. A transport error that stays is no path error: on all paths it is the user's. When
+        // all have failed, it counts: where some say path errors for ever, and the others that they
+        // take nothing, it would never end.
+        if status.is_none_or(Status::is_path_error) && usize::from(command.failovers) <= paths {
             command.retries = 0;
         }
         let (controller, head_id, failovers) =

@@ -113,7 +113,9 @@ impl Shard {
         }
         let path = head.path_of(command);
         let late = path.is_some_and(|path| path.doubt.concerns(command.started));
-        if !late && path.is_some_and(|path| path.usable) || command.doubts.count() >= MAX_DOUBTS {
+        // A path that has left leads elsewhere by now: that is no doubt.
+        let believed = path.is_some() && command.doubts.count() >= MAX_DOUBTS;
+        if !late && path.is_some_and(|path| path.usable) || believed {
             return true;
         }
         let is_another = match command.is_own_flush() {

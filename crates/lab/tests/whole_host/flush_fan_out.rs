@@ -10,7 +10,7 @@ use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
-use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_proto::nvme::{AnaState, Sqe, Status};
 use anabranch_target::TargetVerb;
 
 /// Flushes that were sent to each port so far.
@@ -498,6 +498,26 @@ fn a_flush_is_asked_again_until_the_ana_log_has_been_read() {
 
 /// One worker has said that it has nothing in flight there. By the time the other has said so, too,
 /// a flush was asked for. It has shut down by then, so that what it had in a cache is safe.
+/// Its state is not known, and nothing says that it gives no access: it would answer.
+#[test]
+fn a_flush_asks_a_controller_whose_log_does_not_list_the_group_any_more() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        let log = |sqe: Sqe| sqe.opcode() == admin::GET_LOG_PAGE && sqe.cdw(10) & 0xff == 0x0c;
+        let is_it = pdu.kind == kind::C2H_DATA && pdu.port == 0 && pdu.worker == 0;
+        if is_it && pdu.sqe.is_some_and(log) {
+            // Another group, without namespaces.
+            pdu.bytes[24 + 16] = 2;
+            pdu.bytes[24 + 20] = 0;
+        }
+    });
+    rig.ana(0, AnaState::NonOptimized);
+    rig.run(20 * MS);
+    assert_eq!(flush(&mut rig), [1, 1]);
+}
+
 #[test]
 fn a_controller_that_is_reset_answers_the_flush_that_it_was_asked_for() {
     let mut rig = Setup::new(2, 2).connect();

@@ -1,6 +1,6 @@
 //! What a command's status leads to: another path, the same path again, or the user.
 
-use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Outcome};
 use crate::wire::kind;
 use anabranch_host::user::IoError;
@@ -151,6 +151,23 @@ fn a_transport_error_that_stays_is_a_matter_of_the_path() {
 
 /// A controller for which the device has become smaller, and nobody has looked yet: another one
 /// serves. When all of them say so it is the user's.
+/// It is sent to each of them in turn. The one that takes nothing is asked five times in all, and
+/// then that is the answer.
+#[test]
+fn a_request_ends_where_one_path_says_path_errors_and_the_other_takes_nothing() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        if pdu.is_io_answer() {
+            let takes_nothing = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
+            pdu.answer([Status::INTERNAL_PATH_ERROR, takes_nothing][usize::from(pdu.port)]);
+        }
+    });
+    let names = rig.submit(reads(1));
+    rig.run(10 * SECOND);
+    assert_eq!(rig.answered(&names), 1);
+}
+
 #[test]
 fn blocks_that_one_path_does_not_have_are_asked_of_another() {
     for (mistaken, answers) in [(1, true), (2, false)] {

@@ -529,3 +529,84 @@ fn a_controller_that_has_taken_no_write_any_more_is_used_again_after_its_reset()
     hears(&mut shard, &again, &mut bufs);
     assert_eq!(controllers(&sent(&mut shard)), [0]);
 }
+
+/// It has met five doubts before. The sixth path leads to another namespace by now, as control has
+/// seen: what that answers is nothing of this device's, however often there was a doubt.
+#[test]
+fn what_a_path_answers_that_has_left_is_no_success_after_many_doubts() {
+    for write in [true, false] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let mut paths: Vec<PathView> = (0..8).map(path).collect();
+        let mut epoch = 1;
+        hears(&mut shard, &picture(epoch, cached(paths.clone())), &mut bufs);
+        let buf = bufs.filled(&[7; 4096]);
+        let op = match write {
+            true => RequestOp::Write { lba: 0, blocks: 8, buf, fua: false },
+            false => RequestOp::Read { lba: 0, blocks: 8, buf },
+        };
+        let mut now_at = submits(&mut shard, op, &mut bufs);
+        for _ in 0..5 {
+            let (controller, token) = now_at[0];
+            // It was named as changed, and is looked at.
+            let at = paths.iter().position(|path| path.controller == controller).unwrap();
+            paths[at].doubted += 1;
+            (paths[at].verified, paths[at].ready) = (false, false);
+            epoch += 1;
+            hears(&mut shard, &picture(epoch, cached(paths.clone())), &mut bufs);
+            let done = PeerMail::Done { token, outcome: answered(Status::SUCCESS) };
+            shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+            shard.pump(NOW, &mut bufs);
+            // It is the same.
+            (paths[at].verified, paths[at].ready) = (true, true);
+            epoch += 1;
+            hears(&mut shard, &picture(epoch, cached(paths.clone())), &mut bufs);
+            assert!(shard.poll_done().is_none(), "it is done again");
+            now_at = sent(&mut shard);
+            assert_eq!(now_at.len(), 1);
+        }
+        let (controller, token) = now_at[0];
+        // There is another namespace under its NSID: the path has left.
+        let left = paths.clone().into_iter().filter(|path| path.controller != controller);
+        let heads = picture(1, cached(left.collect())).heads.clone();
+        let controllers = picture(1, cached(paths.clone())).controllers.clone();
+        let after = Topology { epoch: epoch + 1, controllers, heads };
+        hears(&mut shard, &Arc::new(after), &mut bufs);
+        let done = PeerMail::Done { token, outcome: answered(Status::SUCCESS) };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        shard.pump(NOW, &mut bufs);
+        let done = shard.poll_done();
+        assert!(done.is_none(), "write {write}: {done:?} of another namespace");
+    }
+}
+
+/// A flush is asked for while the ANA log of a controller is read, and there is no such namespace.
+/// When the log has come nothing is sent there before it was looked at: it may be another one.
+#[test]
+fn a_flush_that_meets_no_namespace_puts_its_path_in_doubt() {
+    for pending in [false, true] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let mut paths = [path(0), path(1)].to_vec();
+        hears(&mut shard, &picture(1, cached(paths.clone())), &mut bufs);
+        paths[0].ana_pending = pending;
+        hears(&mut shard, &picture(2, cached(paths.clone())), &mut bufs);
+        let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        assert_eq!(controllers(&flush), [0, 1]);
+        let outcome = answered(Status::INVALID_NAMESPACE.with_dnr());
+        let done = PeerMail::Done { token: flush[0].1, outcome };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        shard.pump(NOW, &mut bufs);
+        let again = sent(&mut shard);
+        assert_eq!(controllers(&again), [1]);
+        succeed(&mut shard, &[flush[1], again[0]], &mut bufs);
+        // The log has come.
+        paths[0].ana_pending = false;
+        hears(&mut shard, &picture(3, cached(paths.clone())), &mut bufs);
+        for _ in 0..2 {
+            let buf = bufs.filled(&[7; 4096]);
+            let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+            let write = submits(&mut shard, write, &mut bufs);
+            assert_eq!(controllers(&write), [1], "pending {pending}");
+            succeed(&mut shard, &write, &mut bufs);
+        }
+    }
+}
