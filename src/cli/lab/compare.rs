@@ -76,10 +76,9 @@ fn text(all: &Comparison) -> String {
         if ratio.pairs == 0 {
             return ["-", "-", "no figure"].map(str::to_owned);
         }
-        let sure = ratio.interval.map_or_else(
-            || format!("{} run{}", ratio.pairs, if ratio.pairs == 1 { "" } else { "s" }),
-            |found| format!("{} to {}", times(found.low_ppm), times(found.high_ppm)),
-        );
+        let sure = ratio.sure(|i| format!("{} to {}", times(i.low_ppm), times(i.high_ppm)));
+        let few = || format!("{} run{}", ratio.pairs, if ratio.pairs == 1 { "" } else { "s" });
+        let sure = sure.unwrap_or_else(few);
         [times(ratio.median_ppm), sure, one.is.name().to_owned()]
     };
     let rows: Vec<Vec<String>> = all

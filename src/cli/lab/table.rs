@@ -1,7 +1,7 @@
 //! The table of one scenario.
 
 use crate::columns::columns;
-use anabranch_lab::result::stats::Difference;
+use anabranch_lab::result::stats::{Difference, Interval};
 use anabranch_lab::result::summary::{Row, Table};
 use anabranch_lab::result::{Measure, Mode, tenths, times};
 use anabranch_lab::scenario::{Published, Scenario};
@@ -100,10 +100,12 @@ fn columns_of(table: &Table) -> Vec<Column> {
     add("% limit", of_limit);
     add("% best", |row| percent(row.of_best_ppm));
     if table.rows.iter().any(|row| row.to_best.interval.is_some()) {
-        add("95 %", |row| match (row.to_best_is, row.to_best.interval) {
-            (Difference::None, _) => "=".to_owned(),
-            (_, Some(found)) => format!("{}-{}", percent(found.low_ppm), percent(found.high_ppm)),
-            _ => "?".to_owned(),
+        add("95 %", |row| {
+            let show = |i: Interval| format!("{}-{}", percent(i.low_ppm), percent(i.high_ppm));
+            match row.to_best_is {
+                Difference::None => "=".to_owned(),
+                _ => row.to_best.sure(show).unwrap_or("?".to_owned()),
+            }
         });
     }
     add("IOPS", |row| row.iops.to_string());

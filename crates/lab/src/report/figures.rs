@@ -125,9 +125,8 @@ fn ppm(value: u64) -> String {
 }
 
 fn interval(paired: &Paired) -> String {
-    paired.interval.map_or(NOTHING.to_owned(), |interval| {
-        format!("{} to {}", ppm(interval.low_ppm), ppm(interval.high_ppm))
-    })
+    let sure = paired.sure(|found| format!("{} to {}", ppm(found.low_ppm), ppm(found.high_ppm)));
+    sure.unwrap_or(NOTHING.to_owned())
 }
 
 fn latencies(page: &mut Page, field: &Field, row: &Row) {

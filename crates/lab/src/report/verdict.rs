@@ -5,7 +5,7 @@ use super::places::place;
 use super::study::{Field, Row, Study, Subject};
 use super::words::{self, list, percent, plural, short_list, time};
 use crate::result::Mode;
-use crate::result::stats::{Difference, ONE_PPM, Paired};
+use crate::result::stats::{Difference, Interval, ONE_PPM, Paired};
 
 /// What is as good as the best, for a reader who decides.
 const CLOSE: f64 = 0.98;
@@ -83,10 +83,9 @@ impl<'a> Told<'a> {
 
     /// The interval of [`Told::lead`], as a cell of a table.
     fn lead_interval(&self) -> String {
-        let interval = self.next.and_then(|(_, paired)| paired.interval);
-        interval.map_or(words::NOTHING.to_owned(), |i| {
-            format!("{} to {}", signed(i.low_ppm), signed(i.high_ppm))
-        })
+        let show = |i: Interval| format!("{} to {}", signed(i.low_ppm), signed(i.high_ppm));
+        let sure = self.next.and_then(|(_, paired)| paired.sure(show));
+        sure.unwrap_or(words::NOTHING.to_owned())
     }
 
     /// How sure, as a cell of a table.
@@ -97,6 +96,9 @@ impl<'a> Told<'a> {
             None => "nothing to compare with".to_owned(),
             Some((_, paired)) if paired.pairs == 0 => "no run in common".to_owned(),
             Some(_) if self.is_unsure() => format!("too few runs ({runs})"),
+            Some((_, paired)) if self.is_clear() && paired.alike => {
+                format!("{runs} alike: no spread measured")
+            }
             Some(_) if self.is_clear() => format!("sure ({runs})"),
             Some(_) => format!("no difference from {} ({runs})", short_list(&self.equals(), 1)),
         }
@@ -125,7 +127,10 @@ impl<'a> Told<'a> {
         };
         let (next, lead) = (next.name(), more(paired.median_ppm));
         let runs = plural(paired.pairs as usize, "paired run", "paired runs");
-        let interval = format!("95\u{a0}% interval {}\u{a0}%", self.lead_interval());
+        let interval = match paired.alike {
+            true => "runs alike: no spread was measured".to_owned(),
+            false => format!("95\u{a0}% interval {}\u{a0}%", self.lead_interval()),
+        };
         if paired.pairs == 0 {
             return format!(
                 "{best} carried most: {rate}. It has no run in common with {next}, the next one: \
@@ -154,7 +159,7 @@ impl<'a> Told<'a> {
         }
         let verb = if equals.len() == 1 { "is" } else { "are" };
         let how = match paired.interval {
-            Some(i) if i.low_ppm != i.high_ppm => {
+            Some(i) if i.low_ppm != i.high_ppm && !paired.alike => {
                 format!("its lead over {next} is {lead}\u{a0}% ({interval}, {runs})")
             }
             _ => format!("{runs} gave the same"),

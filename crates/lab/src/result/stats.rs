@@ -68,6 +68,9 @@ pub struct Paired {
     pub max_ppm: u64,
     /// Where the true median lies; nothing with fewer than [`LEAST_PAIRS`].
     pub interval: Option<Interval>,
+    /// Every run gave the same figures: no spread was measured, and that interval says nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alike: bool,
 }
 
 impl Paired {
@@ -84,7 +87,14 @@ impl Paired {
             min_ppm: edge(ratios.first()),
             max_ppm: edge(ratios.last()),
             interval: interval(&ratios),
+            alike: false,
         }
+    }
+
+    /// How sure it is, in short: the interval as `show` puts it, or that runs were alike; nothing
+    /// with too few of them.
+    pub fn sure(&self, show: impl Fn(Interval) -> String) -> Option<String> {
+        self.interval.map(|found| if self.alike { "runs alike".to_owned() } else { show(found) })
     }
 
     /// What can be said of the values against their bases.

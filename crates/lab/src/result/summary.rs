@@ -386,7 +386,7 @@ pub(super) fn ranked(rows: &[Row], counted: Counted) -> Vec<&Row> {
 /// The figures of one row over those of another, by the runs that both have.
 #[must_use]
 pub fn paired(row: &Row, base: &Row, figure: impl Fn(&RunFigures) -> u64) -> Paired {
-    Paired::new(&pairs(row, base, figure).collect::<Vec<_>>())
+    of_pairs(row, base, &pairs(row, base, figure).collect::<Vec<_>>())
 }
 
 /// The 99th percentiles of one row over those of another. A run in which no request ended has none,
@@ -394,7 +394,14 @@ pub fn paired(row: &Row, base: &Row, figure: impl Fn(&RunFigures) -> u64) -> Pai
 #[must_use]
 pub fn paired_tails(row: &Row, base: &Row) -> Paired {
     let both = pairs(row, base, |run| run.p99_ns).filter(|(own, other)| *own > 0 && *other > 0);
-    Paired::new(&both.collect::<Vec<_>>())
+    of_pairs(row, base, &both.collect::<Vec<_>>())
+}
+
+fn of_pairs(row: &Row, base: &Row, pairs: &[(u64, u64)]) -> Paired {
+    let same = |two: &[RunFigures]| RunFigures { run: two[1].run, ..two[0].clone() } == two[1];
+    let alike = [row, base].iter().all(|row| row.runs.windows(2).all(same));
+    let paired = Paired::new(pairs);
+    Paired { alike: alike && paired.interval.is_some(), ..paired }
 }
 
 fn pairs(

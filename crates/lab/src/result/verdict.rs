@@ -317,6 +317,7 @@ fn shown(name: &str) -> String {
 #[must_use]
 pub fn sure(paired: &Paired) -> String {
     match (paired.interval, paired.pairs) {
+        (Some(_), runs) if paired.alike => format!("{runs} runs alike: no spread was measured"),
         (Some(interval), _) => {
             format!("95 % interval {} to {}", times(interval.low_ppm), times(interval.high_ppm))
         }

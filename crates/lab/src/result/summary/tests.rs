@@ -197,6 +197,27 @@ fn of_equals_one_with_the_lowest_tail_is_taken_though_it_shares_it() {
     assert_eq!(summary(&cells).tables[0].verdict.choice, "numa", "they are all the same");
 }
 
+/// Where nothing is drawn, runs differ in their seeds alone.
+#[test]
+fn runs_that_are_alike_have_no_interval_to_speak_of() {
+    let one = tests::result(&tests::scenario(), 1);
+    let cell = |variant: &str, run: u64, bytes_s: u64, mean_ns: u64| {
+        let mut cell = CellResult { variant: variant.to_owned(), run, ..one.clone() };
+        (cell.total.bytes_s, cell.total.latency.mean_ns) = (bytes_s, mean_ns);
+        cell
+    };
+    let verdict = |spread: u64| {
+        let runs = (1..=6)
+            .flat_map(|run| [cell("a", run, 1000, 50), cell("b", run, 900, 60 + run * spread)]);
+        summary(&runs.collect::<Vec<_>>()).tables[0].verdict.clone()
+    };
+    let Verdict { is, text, ratio, .. } = verdict(0);
+    assert_eq!(text, "best: a, 1.111 x b in throughput (6 runs alike: no spread was measured)");
+    assert_eq!((is, ratio.expect("of two").alike), (Difference::More, true));
+    let Verdict { text, .. } = verdict(1);
+    assert_eq!(text, "best: a, 1.111 x b in throughput (95 % interval 1.111 to 1.111)");
+}
+
 /// It asked for that before the window, and waited.
 #[test]
 fn no_row_is_the_best_for_more_than_the_load_asks_for() {
