@@ -132,7 +132,7 @@ pub(crate) struct Forecast {
     pub(super) off: Word,
     /// What commands cost that took far longer than was predicted, on the average of all, ns.
     pub(super) outliers: Word,
-    /// The last one was such a command.
+    /// Whether the last one was such a command, and how it ended: a state of `outlier`.
     pub(super) far: Word,
     /// When the present window of the least latencies began, ms.
     pub(super) least_ms: Word,
